@@ -84,7 +84,7 @@ func (m Mutant) packages() []string {
 		out = append(out, "./internal/oracle")
 	case "results/checkers/harm", "results/checkers/costs": // they have no tests of their own
 		out = []string{"./results/checkers"}
-	case "results/checkers/keptup", "results/checkers/served", "results/checkers/users":
+	case "results/checkers/evidence", "results/checkers/keptup", "results/checkers/served", "results/checkers/users":
 		out = append(out, "./results/checkers")
 	}
 	for _, t := range m.Tests {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
@@ -222,24 +223,24 @@ func (v *vain) add(p results.Place, s span, invoke history.Event, end *history.E
 
 // judged returns the finding that counts them.
 func (v *vain) judged(count string, chances int64) results.Finding {
-	list, stays := shortlist{room: results.MaxWitnesses}, []overstay(nil)
+	list, stays := evidence.Shortlist{}, []evidence.Stay(nil)
 	for _, p := range slices.SortedFunc(maps.Keys(v.found), func(a, b results.Place) int {
 		return cmp.Or(cmp.Compare(a.User, b.User), cmp.Compare(a.Lock, b.Lock))
 	}) {
 		s := v.found[p]
 		waited := s.until - s.from
-		stays = append(stays, overstay{
-			user: p.User, lock: p.Lock, start: s.from, end: s.until, late: min(waited-v.limit, v.most),
+		stays = append(stays, evidence.Stay{
+			User: p.User, Lock: p.Lock, Start: s.from, End: s.until, Late: min(waited-v.limit, v.most),
 		})
-		list.add(proof{
-			kind: v.kind, from: s.from, to: s.until, rank: int(waited / 1e6), events: s.events, text: func() string {
+		list.Add(evidence.Proof{
+			Kind: v.kind, From: s.from, To: s.until, Rank: int(waited / 1e6), Events: s.events, Text: func() string {
 				return fmt.Sprintf("%v waited for %s without a grant for %.3f ms, from %s to %s: %s", p.User, v.run.LockName(p.Lock),
 					results.Milli(waited), v.run.MS(s.from), v.run.MS(s.until), v.why())
 			},
 		})
 	}
 	f := results.Finding{}.Judged(count, int64(len(v.found)), chances)
-	excuseWaits(v.run, stays, anyone).Into(&f, count)
-	f.Witnesses = list.witnesses(v.run)
+	evidence.ExcuseWaits(v.run, stays, evidence.Anyone).Into(&f, count)
+	f.Witnesses = list.Witnesses(v.run)
 	return f
 }

@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
@@ -30,8 +31,8 @@ type deafWaits struct {
 	run     results.Run
 	bound   int64
 	calls   users.Table[[]call]
-	list    shortlist
-	late    []overstay // calls, from when they were told to end
+	list    evidence.Shortlist
+	late    []evidence.Stay // calls, from when they were told to end
 	told    int64
 	longest int64
 	last    int64
@@ -63,7 +64,6 @@ var deafWaitsKind = results.CheckerKind{
 func newDeafWaits(run results.Run) results.Checker {
 	return &deafWaits{
 		run: run, dead: map[int]bool{}, bound: max(run.TTL, int64(time.Second)),
-		list: shortlist{room: results.MaxWitnesses},
 	}
 }
 
@@ -130,27 +130,31 @@ func (c *deafWaits) returned(x call, at int64, end *history.Event) {
 	if took <= c.bound {
 		return
 	}
-	c.late = append(c.late, overstay{user: user, lock: x.invoke.Lock, start: x.until, end: at, late: took - c.bound})
+	c.late = append(c.late, evidence.Stay{
+		User: user, Lock: x.invoke.Lock, Start: x.until, End: at, Late: took - c.bound,
+	})
 	how, what := "its deadline", "returned"
-	p := proof{kind: "deaf_wait", from: x.until, to: at, rank: int(took / 1e6), events: []history.Event{x.invoke}}
+	p := evidence.Proof{
+		Kind: "deaf_wait", From: x.until, To: at, Rank: int(took / 1e6), Events: []history.Event{x.invoke},
+	}
 	if x.cancel.Kind != history.KindNone {
-		how, p.events = "it was cancelled", append(p.events, x.cancel)
+		how, p.Events = "it was cancelled", append(p.Events, x.cancel)
 		if x.cancel.Kind == history.Close {
 			how = "its lock object was closed"
 		}
 	}
 	if end != nil {
-		p.events = append(p.events, *end)
+		p.Events = append(p.Events, *end)
 	} else {
 		what = "had not returned"
 	}
-	p.text = func() string {
+	p.Text = func() string {
 		return fmt.Sprintf("%s of %v had to end at %s (%s) and %s at %s, %.3f ms late; the bound is %.3f ms",
 			x.invoke.Kind, user, c.run.MS(x.until), how, what, c.run.MS(at), results.Milli(took),
 			results.Milli(c.bound))
 	}
-	if c.list.wants(p.rank) {
-		c.list.add(p)
+	if c.list.Wants(p.Rank) {
+		c.list.Add(p)
 	}
 }
 
@@ -191,7 +195,7 @@ func (c *deafWaits) Finish() results.Finding {
 	if c.told > 0 {
 		f.Measures = map[string]*float64{"deaf_wait_ms_max": new(results.Milli(c.longest))}
 	}
-	excuseWaits(c.run, c.late, own).Into(&f, "deaf_waits")
-	f.Witnesses = c.list.witnesses(c.run)
+	evidence.ExcuseWaits(c.run, c.late, evidence.Own).Into(&f, "deaf_waits")
+	f.Witnesses = c.list.Witnesses(c.run)
 	return f
 }

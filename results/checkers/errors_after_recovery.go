@@ -30,6 +30,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
@@ -46,7 +47,7 @@ type afterRecovery struct {
 	usual  map[failure]bool // errors from before the first fault
 	judged int64
 	found  []errorAfter
-	list   shortlist
+	list   evidence.Shortlist
 }
 
 // callAfter is a call in progress, and the epoch in which it began.
@@ -95,7 +96,6 @@ func newAfterRecovery(run results.Run) results.Checker {
 	faults := slices.DeleteFunc(slices.Clone(run.Faults), idleFault)
 	return &afterRecovery{
 		run: run, bound: run.RecoveryBound(), clocks: run.Clocks(), faults: faults, usual: map[failure]bool{},
-		list: shortlist{room: results.MaxWitnesses},
 	}
 }
 
@@ -223,11 +223,11 @@ func isError(invoke history.Event, e *history.Event) bool {
 func (c *afterRecovery) add(invoke history.Event, e *history.Event, refused bool) {
 	c.found = append(c.found, errorAfter{e.Lock, invoke.Time, e.Time, refused})
 	since := invoke.Time - c.healed
-	p := proof{
-		kind: "error_after_recovery", from: invoke.Time, to: e.Time, rank: int(since / 1e6),
-		events: []history.Event{invoke, *e},
+	p := evidence.Proof{
+		Kind: "error_after_recovery", From: invoke.Time, To: e.Time, Rank: int(since / 1e6),
+		Events: []history.Event{invoke, *e},
 	}
-	if !c.list.wants(p.rank) {
+	if !c.list.Wants(p.Rank) {
 		return
 	}
 	class := history.CodeName(e.Code)
@@ -237,8 +237,8 @@ func (c *afterRecovery) add(invoke history.Event, e *history.Event, refused bool
 	text := fmt.Sprintf("%s of %v began %.3f ms after the heal of %s on %s and ended in an error (%s) at %s; the bound is %.3f ms",
 		e.Kind, e.User, results.Milli(since), c.last.Name, c.last.Target, class, c.run.MS(e.Time),
 		results.Milli(c.bound))
-	p.text = func() string { return text }
-	c.list.add(p)
+	p.Text = func() string { return text }
+	c.list.Add(p)
 }
 
 // excuse returns the process of lockquake that stood still the longest around an error, and whether that may explain
@@ -270,6 +270,6 @@ func (c *afterRecovery) Finish() results.Finding {
 	}
 	f = f.Judged("errors_after_recovery", int64(len(c.found)), c.judged)
 	l.Into(&f, "errors_after_recovery")
-	f.Witnesses = c.list.witnesses(c.run)
+	f.Witnesses = c.list.Witnesses(c.run)
 	return f
 }

@@ -25,6 +25,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 )
 
 // maxPairs bounds the undecided pairs of one hold. Beyond it, a pair is decided when the first of its holds ends, by
@@ -75,16 +76,16 @@ type exclusion struct {
 	follows     int64          // grants after a conflicting hold of another user, with several clocks
 	ends        []*clockedEnds // by lock: of holds, with several clocks
 	rivals      rivals
-	looks       looks // comparisons of pairs
-	pending     int   // undecided pairs
+	looks       evidence.Looks // comparisons of pairs
+	pending     int            // undecided pairs
 	// pairs kept for a witness, by rank and by whether they are double grants: many of one kind leave space for the
 	// other
 	kept     [2][2]int
-	doubles  shortlist
-	overlaps shortlist
+	doubles  evidence.Shortlist
+	overlaps evidence.Shortlist
 
-	stays    []overstay // of holds that had outlived their validity when an overlap began
-	both     [][2]int32 // indexes of those that overlapped each other
+	stays    []evidence.Stay // of holds that had outlived their validity when an overlap began
+	both     [][2]int32      // indexes of those that overlapped each other
 	excusals *results.Ledger
 
 	failovers failovers
@@ -138,8 +139,7 @@ func newExclusion(run results.Run) results.Checker {
 	}
 	x := &exclusion{
 		run: run, clocks: run.Clocks(), pairs: map[*hold][]pair{}, outlived: map[*hold]*bool{}, rivals: newRivals(run),
-		looks: looks{most: maxLooks}, doubles: shortlist{room: results.MaxWitnesses},
-		overlaps: shortlist{room: results.MaxWitnesses}, excusals: results.NewLedger(), failovers: newFailovers(run),
+		looks: evidence.Looks{Most: maxLooks}, excusals: results.NewLedger(), failovers: newFailovers(run),
 	}
 	x.possible.clocks = x.clocks
 	return x
@@ -194,7 +194,7 @@ func (x *exclusion) ended(h *hold) {
 	x.pending -= len(x.pairs[h])
 	stay := blameless
 	for _, k := range x.t.locks[h.lock] {
-		if !x.looks.take(1) {
+		if !x.looks.Take(1) {
 			return
 		}
 		if k.user == h.user || !conflict(h.mode, k.mode) {
@@ -272,7 +272,7 @@ func (x *exclusion) blame(h *hold, from int64, known *int32) int32 {
 	}
 	if *known == blameless {
 		*known = inexcusable
-		if o := overstayed(h, h.end); o.late > 0 {
+		if o := overstayed(h, h.end); o.Late > 0 {
 			*known = int32(len(x.stays))
 			x.stays = append(x.stays, o)
 		}
@@ -287,9 +287,9 @@ func (x *exclusion) excuse(k *hold, p pair) {
 	a, b := p.blame, x.blame(k, p.from, &stay)
 	switch {
 	case a >= 0 && b == blameless:
-		x.stays[a].n++
+		x.stays[a].N++
 	case b >= 0 && a == blameless:
-		x.stays[b].n++
+		x.stays[b].N++
 	case a >= 0 && b >= 0 && len(x.both) < maxBoth:
 		x.both = append(x.both, [2]int32{a, b})
 	default:
@@ -328,15 +328,15 @@ func (x *exclusion) forget(h *hold) {
 // excuseOverlaps finds the overlaps that exist only because a holder's process stood still.
 func (x *exclusion) excuseOverlaps() {
 	for _, o := range x.stays {
-		if o.n > 0 {
-			why, ok := excused(x.run, o, involved)
-			x.excusals.Add(x.run, o.lock, o.n, why, ok)
+		if o.N > 0 {
+			why, ok := evidence.Excused(x.run, o, evidence.Involved)
+			x.excusals.Add(x.run, o.Lock, o.N, why, ok)
 		}
 	}
 	for _, p := range x.both {
-		why, a := excused(x.run, x.stays[p[0]], involved)
-		_, b := excused(x.run, x.stays[p[1]], involved)
-		x.excusals.Add(x.run, x.stays[p[0]].lock, 1, why, a && b)
+		why, a := evidence.Excused(x.run, x.stays[p[0]], evidence.Involved)
+		_, b := evidence.Excused(x.run, x.stays[p[1]], evidence.Involved)
+		x.excusals.Add(x.run, x.stays[p[0]].Lock, 1, why, a && b)
 	}
 }
 
@@ -347,7 +347,7 @@ func (p pair) drop() {
 	}
 }
 
-func (x *exclusion) keep(s *shortlist, kind string, k *hold, p pair) {
+func (x *exclusion) keep(s *evidence.Shortlist, kind string, k *hold, p pair) {
 	if p.kept == nil {
 		return
 	}
@@ -355,9 +355,9 @@ func (x *exclusion) keep(s *shortlist, kind string, k *hold, p pair) {
 	if b.start < a.start || b.start == a.start && b.user < a.user {
 		a, b = b, a
 	}
-	s.add(proof{
-		kind: kind, from: p.from, to: p.to, holds: []*hold{a, b}, rank: x.rank(a, b),
-		text: func() string { return x.text(kind, a, b, p) },
+	s.Add(evidence.Proof{
+		Kind: kind, From: p.from, To: p.to, Holds: []evidence.Hold{a, b}, Rank: x.rank(a, b),
+		Text: func() string { return x.text(kind, a, b, p) },
 	})
 }
 
@@ -410,7 +410,7 @@ func bothEntitled(a, b *hold, from, to int64) int64 {
 func (x *exclusion) Finish() results.Finding {
 	x.excuseOverlaps()
 	f := results.Finding{Verdict: results.VerdictOf(x.double + x.overlapping), Ledger: x.excusals}
-	x.looks.bound(&f, x.double, "too many holds overlap to compare all pairs: the counts are lower bounds")
+	x.looks.Bound(&f, x.double, "too many holds overlap to compare all pairs: the counts are lower bounds")
 	x.excusals.Into(&f, "overlapping_holds")
 	f.Chances = map[string]results.Chances{
 		"double_grants":     {N: x.rivals.entitled},
@@ -424,7 +424,7 @@ func (x *exclusion) Finish() results.Finding {
 		f.Counts["unsure_pairs"], f.Chances["unsure_pairs"] = new(x.unsure), results.Chances{N: x.follows}
 	}
 	x.failovers.into(&f)
-	doubles, overlaps := x.doubles.witnesses(x.run), x.overlaps.witnesses(x.run)
+	doubles, overlaps := x.doubles.Witnesses(x.run), x.overlaps.Witnesses(x.run)
 	if len(doubles) > 0 && len(overlaps) > 0 {
 		doubles = doubles[:min(len(doubles), max(results.MaxWitnesses/2, results.MaxWitnesses-len(overlaps)))]
 	}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
@@ -63,9 +64,9 @@ type foreignReleases struct {
 	victims map[*hold]*victim
 	ending  users.Table[*victim] // whose own release is in progress
 	chances int64
-	looks   looks
+	looks   evidence.Looks
 	n       int64
-	list    shortlist
+	list    evidence.Shortlist
 }
 
 var foreignReleasesKind = results.CheckerKind{
@@ -83,8 +84,7 @@ var foreignReleasesKind = results.CheckerKind{
 
 func newForeignReleases(run results.Run) results.Checker {
 	return &foreignReleases{
-		run: run, victims: map[*hold]*victim{}, looks: looks{most: maxForeignLooks},
-		list: shortlist{room: results.MaxWitnesses},
+		run: run, victims: map[*hold]*victim{}, looks: evidence.Looks{Most: maxForeignLooks},
 	}
 }
 
@@ -133,7 +133,7 @@ func (c *foreignReleases) invoke(e *history.Event) {
 // the release's invoke: a third user may come and go before the release is answered.
 func (c *foreignReleases) watch(e *history.Event, mode uint8) (entitled bool) {
 	for _, h := range c.t.held(e.Lock) {
-		if !c.looks.take(1) {
+		if !c.looks.Take(1) {
 			break
 		}
 		if h.user == e.User || !conflict(h.mode, mode) {
@@ -160,7 +160,7 @@ func (c *foreignReleases) outcome(e *history.Event) {
 	}
 	s := &suspect{openRelease: given, ok: *e}
 	for _, h := range c.t.held(e.Lock) {
-		if !c.looks.take(1) {
+		if !c.looks.Take(1) {
 			return
 		}
 		// whether they contain it is known at the end
@@ -182,7 +182,7 @@ func (c *foreignReleases) began(h *hold) {
 		return
 	}
 	for _, k := range c.t.held(h.lock) {
-		if !c.looks.take(1) {
+		if !c.looks.Take(1) {
 			return
 		}
 		if v := c.victims[k]; v != nil {
@@ -228,7 +228,7 @@ func (c *foreignReleases) confirmAll(v *victim) {
 		return
 	}
 	for _, s := range v.by {
-		if !c.looks.take(1 + len(v.thirds)) {
+		if !c.looks.Take(1 + len(v.thirds)) {
 			return
 		}
 		if s.done || !c.inside(s, v.hold) {
@@ -265,27 +265,27 @@ func (c *foreignReleases) missed(s *suspect, v *victim) (third *hold, refusal *h
 func (c *foreignReleases) confirm(s *suspect, v *victim, third *hold, refusal *history.Event) {
 	s.done = true
 	c.n++
-	p := proof{
-		kind: "foreign_release", from: s.invoke.Time, to: s.ok.Time, holds: []*hold{v.hold},
-		events: []history.Event{s.invoke, s.ok},
+	p := evidence.Proof{
+		Kind: "foreign_release", From: s.invoke.Time, To: s.ok.Time, Holds: []evidence.Hold{v.hold},
+		Events: []history.Event{s.invoke, s.ok},
 	}
 	how := ""
 	if third != nil {
-		p.holds, p.to = append(p.holds, third), max(p.to, third.start)
+		p.Holds, p.To = append(p.Holds, third), max(p.To, third.start)
 		how = fmt.Sprintf("%v was granted the lock at %s", third.user, c.run.MS(third.start))
 	} else {
-		p.events, p.to = append(p.events, *refusal), refusal.Time
+		p.Events, p.To = append(p.Events, *refusal), refusal.Time
 		how = fmt.Sprintf("its own %s was answered %s at %s", refusal.Kind, history.CodeName(refusal.Code),
 			c.run.MS(refusal.Time))
 	}
 	if s.own != nil && s.own != third {
-		p.holds = append(p.holds, s.own)
+		p.Holds = append(p.Holds, s.own)
 	}
-	p.text = func() string {
+	p.Text = func() string {
 		return fmt.Sprintf("%v, not entitled itself, released %s from %s to %s with the answer ok, while %v was entitled to it; then %s",
 			s.invoke.User, c.run.LockName(v.hold.lock), c.run.MS(s.invoke.Time), c.run.MS(s.ok.Time), v.hold.user, how)
 	}
-	c.list.add(p)
+	c.list.Add(p)
 }
 
 // Finish returns the finding.
@@ -296,7 +296,7 @@ func (c *foreignReleases) Finish() results.Finding {
 	for _, v := range c.ending.All() {
 		c.confirmAll(*v)
 	}
-	f := results.Finding{Witnesses: c.list.witnesses(c.run)}.Judged("foreign_releases", c.n, c.chances)
-	c.looks.bound(&f, c.n, "too many holds overlap to compare all of them with each release: the count is a lower bound")
+	f := results.Finding{Witnesses: c.list.Witnesses(c.run)}.Judged("foreign_releases", c.n, c.chances)
+	c.looks.Bound(&f, c.n, "too many holds overlap to compare all of them with each release: the count is a lower bound")
 	return f
 }

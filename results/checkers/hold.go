@@ -5,6 +5,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 )
 
 // maxRenewals bounds the renewals that a hold keeps as proof: the latest ones.
@@ -159,8 +160,11 @@ func (h *hold) clip(t int64) int64 {
 	return t
 }
 
-// ref returns the hold as it is drawn.
-func (h *hold) ref() results.HoldRef {
+// Pin keeps the hold from being reused for another one.
+func (h *hold) Pin() { h.pinned = true }
+
+// Ref returns the hold as it is drawn.
+func (h *hold) Ref() results.HoldRef {
 	r := results.HoldRef{
 		User: h.user, Grant: h.grant, Issued: h.issued, Start: h.start, End: h.end, Valid: h.valid, Token: h.token,
 	}
@@ -170,13 +174,51 @@ func (h *hold) ref() results.HoldRef {
 	return r
 }
 
-// proof returns the events that made, renewed and ended the hold.
-func (h *hold) proof() []history.Event {
+// Proof returns the events that made, renewed and ended the hold.
+func (h *hold) Proof() []history.Event {
 	es := append([]history.Event{h.ok}, h.renewals...)
 	if h.over.Kind != history.KindNone {
 		es = append(es, h.over)
 	}
 	return es
+}
+
+// overstayed returns by how much a hold had outlived its validity at until. The stay begins with the request, because
+// validity is counted from there. It has lateness 0 and no start or end if nothing can excuse it: the hold never
+// ended, its validity is unknown, or it was not over.
+func overstayed(h *hold, until int64) evidence.Stay {
+	o := evidence.Stay{User: h.user, Lock: h.lock}
+	valid := h.until()
+	if valid == 0 {
+		valid = h.valid
+	}
+	if valid == history.ValidUnknown || until == results.Forever || valid >= until {
+		return o
+	}
+	o.Start, o.End, o.Late = h.start, until, until-valid
+	if h.issued > 0 {
+		o.Start = min(o.Start, h.issued)
+	}
+	return o
+}
+
+// standingStill names the process whose standstill alone explains the length of h. It ends a witness's sentence.
+func standingStill(run results.Run, h *hold, until int64) string {
+	if why, ok := evidence.Excused(run, overstayed(h, until), evidence.Involved); ok {
+		return "; " + why.Text(run)
+	}
+	return ""
+}
+
+// aimedAt reports whether a fault was aimed at this very hold.
+func aimedAt(run results.Run, h *hold) bool {
+	for i := range run.Faults {
+		f := &run.Faults[i]
+		if f.Grant == h.grant && f.User != nil && *f.User == h.user {
+			return true
+		}
+	}
+	return false
 }
 
 // without removes h from list and keeps the order of the others.

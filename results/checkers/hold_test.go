@@ -89,7 +89,7 @@ func TestBeforeAtItsBorders(t *testing.T) {
 // TestAHoldIsDrawnToItsEnd: one that never ended has none.
 func TestAHoldIsDrawnToItsEnd(t *testing.T) {
 	for end, want := range map[int64]int64{30: 30, results.Forever: 0} {
-		if got := (&hold{start: 10, end: end}).ref(); got.Start != 10 || got.End != want {
+		if got := (&hold{start: 10, end: end}).Ref(); got.Start != 10 || got.End != want {
 			t.Errorf("a hold to %d is drawn as %+v", end, got)
 		}
 	}
@@ -284,14 +284,14 @@ func TestByHowMuchAHoldIsLate(t *testing.T) {
 	} {
 		h := &hold{start: 10, issued: 5}
 		h.grantValidity(c.valid)
-		if o := overstayed(h, c.until); o.start != c.start || o.end != c.end || o.late != c.late {
+		if o := overstayed(h, c.until); o.Start != c.start || o.End != c.end || o.Late != c.late {
 			t.Errorf("valid until %d, there until %d: %+v", c.valid, c.until, o)
 		}
 	}
 	h := &hold{start: 10}
 	h.grantValidity(100)
-	if o := overstayed(h, 101); o.start != 10 {
-		t.Errorf("who did not tell when it asked stayed from %d on, and had the lock from 10 on", o.start)
+	if o := overstayed(h, 101); o.Start != 10 {
+		t.Errorf("who did not tell when it asked stayed from %d on, and had the lock from 10 on", o.Start)
 	}
 }
 

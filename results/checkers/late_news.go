@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
@@ -36,9 +37,9 @@ type lateNews struct {
 	last    int64
 	lost    map[*hold]int64 // of an open hold: when another user's grant showed that it was gone
 	outlive int64           // holds that were lost to another user
-	untold  []overstay
-	looks   looks // comparisons with holds of others
-	list    shortlist
+	untold  []evidence.Stay
+	looks   evidence.Looks // comparisons with holds of others
+	list    evidence.Shortlist
 	over    users.Table[outlived] // by user: the hold that it releases
 	told    int64
 	longest results.Span
@@ -67,8 +68,7 @@ var lateNewsKind = results.CheckerKind{
 
 func newLateNews(run results.Run) results.Checker {
 	return &lateNews{
-		run: run, bound: run.RecoveryBound(), lost: map[*hold]int64{}, looks: looks{most: maxNewsLooks},
-		list: shortlist{room: results.MaxWitnesses},
+		run: run, bound: run.RecoveryBound(), lost: map[*hold]int64{}, looks: evidence.Looks{Most: maxNewsLooks},
 	}
 }
 
@@ -107,7 +107,7 @@ func (c *lateNews) hear(until, told int64) {
 // began records which holds the new one proves lost.
 func (c *lateNews) began(h *hold) {
 	for _, o := range c.t.held(h.lock) {
-		if !c.looks.take(1) {
+		if !c.looks.Take(1) {
 			return
 		}
 		if over := o.until(); o.user != h.user && conflict(o.mode, h.mode) && c.lost[o] == 0 && over != 0 &&
@@ -141,10 +141,10 @@ func (c *lateNews) outlived(h *hold, until int64) {
 	if late <= 0 {
 		return
 	}
-	c.untold = append(c.untold, overstay{user: h.user, lock: h.lock, start: lost, end: until, late: late})
-	c.list.add(proof{
-		kind: "untold_loss", from: lost, to: until, holds: []*hold{h}, rank: int(late / 1e6),
-		text: func() string {
+	c.untold = append(c.untold, evidence.Stay{User: h.user, Lock: h.lock, Start: lost, End: until, Late: late})
+	c.list.Add(evidence.Proof{
+		Kind: "untold_loss", From: lost, To: until, Holds: []evidence.Hold{h}, Rank: int(late / 1e6),
+		Text: func() string {
 			return fmt.Sprintf("the validity of %v ended at %s, another user was granted the lock at %s, and by %s the holder had not learned of the loss; the bound is %.3f ms",
 				h.user, c.run.MS(over), c.run.MS(lost), c.run.MS(until), results.Milli(c.bound))
 		},
@@ -177,9 +177,9 @@ func (c *lateNews) Finish() results.Finding {
 		n := int64(len(c.untold))
 		f.Verdict, f.Counts = results.VerdictOf(n), map[string]*int64{"untold_losses": new(n)}
 		f.Chances = map[string]results.Chances{"untold_losses": {N: c.outlive}}
-		excuseWaits(c.run, c.untold, own).Into(&f, "untold_losses")
-		f.Witnesses = c.list.witnesses(c.run)
-		c.looks.bound(&f, n, "too many holds are open at once to compare all of them with each new one: the count is a lower bound")
+		evidence.ExcuseWaits(c.run, c.untold, evidence.Own).Into(&f, "untold_losses")
+		f.Witnesses = c.list.Witnesses(c.run)
+		c.looks.Bound(&f, n, "too many holds are open at once to compare all of them with each new one: the count is a lower bound")
 	}
 	return f
 }

@@ -1,6 +1,7 @@
 // Package checkers is the list of all checkers. This folder has those that know holds and users' requests, one file
-// each, and what several of them share. The folders below have the others: harm (what the lock protects), costs
-// (costs of grants), served (what users got) and keptup (whether the run kept up).
+// each. The folders below have the others: harm (what the lock protects), costs (costs of grants), served (what users
+// got) and keptup (whether the run kept up). Two folders have no checkers but what several use: users, and evidence
+// (witnesses, and what standstills excuse).
 package checkers
 
 import (

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 )
 
 // TestLooksAreBounded: with as many looks as a history needs nothing is left out. With fewer the finding says so, and
@@ -14,7 +15,7 @@ func TestLooksAreBounded(t *testing.T) {
 	for name, c := range map[string]struct {
 		text  string
 		make  func(results.Run) results.Checker
-		looks func(results.Checker) *looks
+		looks func(results.Checker) *evidence.Looks
 		last  bool   // it is the last look that finds something
 		count string // the whole history counts one of it; "": it is clean
 	}{
@@ -29,7 +30,7 @@ func TestLooksAreBounded(t *testing.T) {
 145 C acquire ok valid=1170 issued=142
 146 D acquire ok valid=1170 issued=143
 150 A release ok
-`, newForeignReleases, func(c results.Checker) *looks { return &c.(*foreignReleases).looks }, true, "foreign_releases"},
+`, newForeignReleases, func(c results.Checker) *evidence.Looks { return &c.(*foreignReleases).looks }, true, "foreign_releases"},
 		"untold losses": {`
 run tells recovery=1000
 0 A acquire invoke
@@ -37,7 +38,7 @@ run tells recovery=1000
 200 B acquire invoke
 210 B acquire ok valid=9000 issued=200
 1300 C acquire invoke
-`, newLateNews, func(c results.Checker) *looks { return &c.(*lateNews).looks }, false, "untold_losses"},
+`, newLateNews, func(c results.Checker) *evidence.Looks { return &c.(*lateNews).looks }, false, "untold_losses"},
 		"wedges": {`
 run recovery=1000
 fault partition on=A at=100 until=2000
@@ -49,13 +50,13 @@ fault partition on=A at=100 until=2000
 4500 B acquire invoke
 4510 B acquire ok valid=9000 issued=4500
 4520 A acquire ok valid=9000 issued=2200
-`, newWedges, func(c results.Checker) *looks { return &c.(*wedges).looks }, false, "wedges"},
+`, newWedges, func(c results.Checker) *evidence.Looks { return &c.(*wedges).looks }, false, "wedges"},
 		"unavailability": {`
 run recovery=1000
 fault partition on=A at=100 until=2000
 200 A acquire invoke
 2100 A acquire ok valid=9000 issued=200
-`, newUnavailability, func(c results.Checker) *looks { return &c.(*unavailability).looks }, false, ""},
+`, newUnavailability, func(c results.Checker) *evidence.Looks { return &c.(*unavailability).looks }, false, ""},
 	} {
 		s, err := parseScript(c.text)
 		if err != nil {
@@ -66,7 +67,7 @@ fault partition on=A at=100 until=2000
 				s.run.Still = results.NewStandstills(s.run)
 				x := c.make(s.run)
 				if most >= 0 {
-					c.looks(x).most = most
+					c.looks(x).Most = most
 				}
 				seen := x
 				if _, ok := x.(follower); ok {
@@ -75,7 +76,7 @@ fault partition on=A at=100 until=2000
 				for _, e := range slices.Clone(s.events[:events]) {
 					seen.Observe(&e)
 				}
-				return seen.Finish(), c.looks(x).made
+				return seen.Finish(), c.looks(x).Made
 			}
 			want, needs := judge(-1)
 			if f, _ := judge(needs); f.Verdict != want.Verdict || !reflect.DeepEqual(f.Counts, want.Counts) || len(want.Warnings)+len(f.Warnings) > 0 {

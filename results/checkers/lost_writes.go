@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 )
 
 type lostWrites struct {
@@ -32,7 +33,7 @@ type lostWrites struct {
 	holds    []*hold
 	releases map[uint16][]*span // by lock: each from its start to its answer, or without end
 	open     map[opOf]*span     // the releases in progress
-	list     shortlist
+	list     evidence.Shortlist
 }
 
 // look is the last time that servers were asked who has a lock.
@@ -70,7 +71,7 @@ var lostWritesKind = results.CheckerKind{
 func newLostWrites(run results.Run) results.Checker {
 	c := &lostWrites{
 		run: run, clocks: run.Clocks(), looks: map[uint16]*look{}, releases: map[uint16][]*span{},
-		open: map[opOf]*span{}, list: shortlist{room: results.MaxWitnesses},
+		open: map[opOf]*span{},
 	}
 	locks := map[string]uint16{}
 	for i, name := range run.Locks {
@@ -201,7 +202,7 @@ func (c *lostWrites) Finish() results.Finding {
 		if l == nil || !c.lost(h, l) {
 			continue
 		}
-		if lost++; !c.list.wants(0) {
+		if lost++; !c.list.Wants(0) {
 			continue
 		}
 		had, at := l.had[grantOf{h.user, h.grant}], l.at.until
@@ -209,15 +210,15 @@ func (c *lostWrites) Finish() results.Finding {
 		for _, node := range slices.Sorted(maps.Keys(l.last)) {
 			proved = append(proved, l.last[node])
 		}
-		c.list.add(proof{
-			kind: "lost_write", from: had.Answered, to: at, holds: []*hold{h}, observed: proved,
-			text: func() string {
+		c.list.Add(evidence.Proof{
+			Kind: "lost_write", From: had.Answered, To: at, Holds: []evidence.Hold{h}, Observed: proved,
+			Text: func() string {
 				return fmt.Sprintf("%v was granted %s at %s, valid until %s, and %s had its key at %s; at %s no server has it: %s", h.user,
 					c.run.LockName(h.lock), c.run.MS(h.start), c.run.MS(h.valid), had.Node, c.run.MS(had.Answered),
 					c.run.MS(at), l.text())
 			},
 		})
 	}
-	f.Witnesses = c.list.witnesses(c.run)
+	f.Witnesses = c.list.Witnesses(c.run)
 	return f.Judged("acknowledged_writes_lost", lost, int64(seen))
 }

@@ -22,6 +22,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 )
 
 // permits judges a run whose locks have several permits. It replaces exclusion.
@@ -37,9 +38,9 @@ type permits struct {
 	overlapping int64
 	crowds      []crowd
 	rest        int64 // overlaps that are not among them
-	looks       looks
-	doubles     shortlist
-	overlaps    shortlist
+	looks       evidence.Looks
+	doubles     evidence.Shortlist
+	overlaps    evidence.Shortlist
 }
 
 // permitLock is the state of one lock.
@@ -53,16 +54,15 @@ type permitLock struct {
 // validity then. What a standstill excuses is known only at the end.
 type crowd struct {
 	lock     uint16
-	last     *overstay // nil: it was entitled
-	late     []overstay
+	last     *evidence.Stay // nil: it was entitled
+	late     []evidence.Stay
 	punctual int // others that were entitled, or that nothing can excuse
 }
 
 func newPermits(run results.Run) results.Checker {
 	return &permits{
 		run: run, n: run.Permits, locks: make([]permitLock, len(run.Locks)), asks: newAsks(run, unwatched{}, false),
-		looks:   looks{most: maxLooks},
-		doubles: shortlist{room: results.MaxWitnesses}, overlaps: shortlist{room: results.MaxWitnesses},
+		looks: evidence.Looks{Most: maxLooks},
 	}
 }
 
@@ -185,7 +185,7 @@ func (p *permits) crowded(parts []part, until int64, found func(x part, others [
 	})
 	var open []part
 	for _, x := range parts {
-		if x.from >= until || !p.looks.take(len(open)) {
+		if x.from >= until || !p.looks.Take(len(open)) {
 			return
 		}
 		open = slices.DeleteFunc(open, func(o part) bool { return o.to <= x.from || o.hold.user == x.hold.user })
@@ -204,7 +204,7 @@ func (p *permits) crowdOf(x part, others []part) crowd {
 	}
 	for _, o := range others {
 		stay := overstayed(o.hold, o.hold.end)
-		if stay.late > 0 && !o.hold.entitled(x.from, x.from) && len(c.late) < maxInside {
+		if stay.Late > 0 && !o.hold.entitled(x.from, x.from) && len(c.late) < maxInside {
 			c.late = append(c.late, stay)
 		} else {
 			c.punctual++
@@ -222,21 +222,21 @@ func (p *permits) excuse() *results.Ledger {
 		var why results.Standstill
 		inside, ok := c.punctual, false
 		for _, o := range c.late {
-			if still, left := excused(p.run, o, involved); left {
+			if still, left := evidence.Excused(p.run, o, evidence.Involved); left {
 				why = still
 			} else {
 				inside++
 			}
 		}
 		if ok = inside < p.n; c.last != nil && !ok {
-			why, ok = excused(p.run, *c.last, involved)
+			why, ok = evidence.Excused(p.run, *c.last, evidence.Involved)
 		}
 		l.Add(p.run, c.lock, 1, why, ok)
 	}
 	return l
 }
 
-func (p *permits) keep(s *shortlist, kind string, x part, others []part) {
+func (p *permits) keep(s *evidence.Shortlist, kind string, x part, others []part) {
 	rank, end := 0, x.to
 	holds := []*hold{x.hold}
 	for _, o := range others {
@@ -245,14 +245,18 @@ func (p *permits) keep(s *shortlist, kind string, x part, others []part) {
 	if slices.ContainsFunc(holds, func(h *hold) bool { return aimedAt(p.run, h) }) {
 		rank = 1
 	}
-	if !s.wants(rank) {
+	if !s.Wants(rank) {
 		return
 	}
 	holds = holds[:min(len(holds), p.n+1)]
 	slices.SortFunc(holds, func(a, b *hold) int {
 		return cmp.Or(cmp.Compare(a.start, b.start), cmp.Compare(a.user, b.user))
 	})
-	s.add(proof{kind: kind, from: x.from, to: end, holds: holds, rank: rank, text: func() string {
+	proof := evidence.Proof{Kind: kind, From: x.from, To: end, Rank: rank}
+	for _, h := range holds {
+		proof.Holds = append(proof.Holds, h)
+	}
+	proof.Text = func() string {
 		var who []string
 		for _, h := range holds {
 			who = append(who, fmt.Sprintf("%v from %s to %s", h.user, p.run.MS(h.start), p.run.MS(h.end)))
@@ -263,7 +267,8 @@ func (p *permits) keep(s *shortlist, kind string, x part, others []part) {
 			return text + "; all were entitled then"
 		}
 		return text + "; not all were entitled then"
-	}})
+	}
+	s.Add(proof)
 }
 
 // Finish returns the finding. It counts no pairs: neither outlived_holds nor possible_overlaps.
@@ -272,13 +277,13 @@ func (p *permits) Finish() results.Finding {
 		p.sweep(&p.locks[i], results.Forever)
 	}
 	f := results.Finding{Verdict: results.VerdictOf(p.double + p.overlapping), Ledger: p.excuse()}
-	p.looks.bound(&f, p.double, "too many holds overlap to compare all pairs: the counts are lower bounds")
+	p.looks.Bound(&f, p.double, "too many holds overlap to compare all pairs: the counts are lower bounds")
 	f.Ledger.Into(&f, "overlapping_holds")
 	f.Chances = map[string]results.Chances{
 		"double_grants": {N: p.entitled}, "overlapping_holds": {N: p.contested},
 	}
 	f.Counts = map[string]*int64{"double_grants": new(p.double), "overlapping_holds": new(p.overlapping)}
-	doubles, overlaps := p.doubles.witnesses(p.run), p.overlaps.witnesses(p.run)
+	doubles, overlaps := p.doubles.Witnesses(p.run), p.overlaps.Witnesses(p.run)
 	f.Witnesses = slices.Concat(doubles, overlaps)
 	f.Witnesses = f.Witnesses[:min(len(f.Witnesses), results.MaxWitnesses)]
 	return f

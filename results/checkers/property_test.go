@@ -172,7 +172,7 @@ func TestTooManyLooksAreALowerBound(t *testing.T) {
 	for bound, want := range map[int]results.Verdict{maxLooks: results.Violated, 100: results.Violated, 0: results.Unknown} {
 		run := results.Run{Locks: []string{"lock-0"}, TTL: 1000}
 		c := newExclusion(run).(*exclusion)
-		c.looks.most = bound
+		c.looks.Most = bound
 		x := followed(run, c)
 		for _, e := range cycleEvents(cs) {
 			x.Observe(&e)

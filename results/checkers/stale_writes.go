@@ -34,6 +34,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 	"github.com/lockquake/lockquake/results/figure"
 )
 
@@ -48,14 +49,14 @@ type staleWrites struct {
 	unordered int64
 	refusals  int64
 	effects   int64
-	overtaken int64         // accesses that arrived after a later holder
-	justified int64         // other right refusals
-	unknown   int64         // effects of unknown holds
-	latest    int64         // maximum time of a write after the validity of its hold
-	late      [2][]overstay // of the holds of stale writes, and of such refused accesses, by their arrival
-	writes    shortlist
-	saved     shortlist
-	wronged   shortlist
+	overtaken int64              // accesses that arrived after a later holder
+	justified int64              // other right refusals
+	unknown   int64              // effects of unknown holds
+	latest    int64              // maximum time of a write after the validity of its hold
+	late      [2][]evidence.Stay // of the holds of stale writes, and of such refused accesses, by their arrival
+	writes    evidence.Shortlist
+	saved     evidence.Shortlist
+	wronged   evidence.Shortlist
 }
 
 var staleWritesKind = results.CheckerKind{
@@ -110,10 +111,9 @@ var staleWritesKind = results.CheckerKind{
 }
 
 func newStaleWrites(run results.Run) results.Checker {
+	half := evidence.Shortlist{Room: results.MaxWitnesses / 2}
 	return &staleWrites{
-		run: run, locks: make([]touched, len(run.Locks)), refused: map[*hold][]effect{},
-		writes: shortlist{room: results.MaxWitnesses}, saved: shortlist{room: results.MaxWitnesses / 2},
-		wronged: shortlist{room: results.MaxWitnesses / 2},
+		run: run, locks: make([]touched, len(run.Locks)), refused: map[*hold][]effect{}, saved: half, wronged: half,
 	}
 }
 
@@ -188,7 +188,7 @@ func (s *staleWrites) effect(x *effect) {
 func (s *staleWrites) write(l *touched, x *effect) {
 	later, unordered := s.later(l, x)
 	stay := overstayed(x.hold.hold, x.Time)
-	s.latest = max(s.latest, stay.late)
+	s.latest = max(s.latest, stay.Late)
 	switch {
 	case later != nil && !s.inOrder(later, x):
 		s.unordered++
@@ -275,13 +275,13 @@ func (s *staleWrites) later(l *touched, x *effect) (found *effect, unordered boo
 }
 
 // keep keeps the proof for x. t came before it; or, if t is nil, the state of x's hold decided.
-func (s *staleWrites) keep(list *shortlist, kind, what string, x, t *effect) {
+func (s *staleWrites) keep(list *evidence.Shortlist, kind, what string, x, t *effect) {
 	h, event := x.hold.hold, x.Event
 	rank := 0
 	if aimedAt(s.run, h) {
 		rank = 1
 	}
-	if !list.wants(rank) {
+	if !list.Wants(rank) {
 		return
 	}
 	says := func(why string) string {
@@ -290,11 +290,11 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, x, t *effect) {
 			s.run.LockName(h.lock), s.run.MS(h.start), what, s.run.MS(event.Time), why) +
 			standingStill(s.run, h, event.Time)
 	}
-	p := proof{
-		kind: kind, from: event.Time, to: event.Time, holds: []*hold{h}, rank: rank,
-		events: []history.Event{event},
+	p := evidence.Proof{
+		Kind: kind, From: event.Time, To: event.Time, Holds: []evidence.Hold{h}, Rank: rank,
+		Events: []history.Event{event},
 	}
-	p.text = func() string {
+	p.Text = func() string {
 		if kind == "false_refusal" {
 			return says("though nothing had taken the lock from it")
 		}
@@ -302,13 +302,13 @@ func (s *staleWrites) keep(list *shortlist, kind, what string, x, t *effect) {
 	}
 	if t != nil {
 		other := *t
-		p.from, p.holds, p.events = other.Time, []*hold{h, other.hold.hold}, []history.Event{other.Event, event}
-		p.text = func() string {
+		p.From, p.Holds, p.Events = other.Time, append(p.Holds, other.hold.hold), []history.Event{other.Event, event}
+		p.Text = func() string {
 			return says(fmt.Sprintf("after %v, granted the lock at %s, had accessed the resource at %s", other.hold.user,
 				s.run.MS(other.hold.start), s.run.MS(other.Time)))
 		}
 	}
-	list.add(p)
+	list.Add(p)
 }
 
 // Finish returns the finding.
@@ -331,9 +331,9 @@ func (s *staleWrites) Finish() results.Finding {
 		"false_refusals": {N: s.effects},
 	}
 	f.Measures["late_write_ms_max"] = new(results.Milli(s.latest))
-	f.Ledger = excuses(s.run, s.late[0], involved)
+	f.Ledger = evidence.Excuses(s.run, s.late[0], evidence.Involved)
 	f.Ledger.Into(&f, "stale_writes")
-	excuses(s.run, s.late[1], involved).Into(&f, "fence_saves")
+	evidence.Excuses(s.run, s.late[1], evidence.Involved).Into(&f, "fence_saves")
 	if s.refusals > 0 {
 		f.Warnings = append(f.Warnings, "the resource refused "+figure.Of(s.refusals, "access")+" of rightful holders")
 	}
@@ -348,8 +348,8 @@ func (s *staleWrites) Finish() results.Finding {
 			f.Verdict = results.Unknown
 		}
 	}
-	f.Witnesses = s.writes.witnesses(s.run)
-	f.Witnesses = slices.Concat(f.Witnesses, s.wronged.witnesses(s.run), s.saved.witnesses(s.run))
+	f.Witnesses = s.writes.Witnesses(s.run)
+	f.Witnesses = slices.Concat(f.Witnesses, s.wronged.Witnesses(s.run), s.saved.Witnesses(s.run))
 	f.Witnesses = f.Witnesses[:min(len(f.Witnesses), results.MaxWitnesses)]
 	return f
 }

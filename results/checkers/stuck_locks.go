@@ -23,6 +23,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
@@ -36,7 +37,7 @@ type stuckLocks struct {
 	t       *tracker
 	asks    *asks
 	locks   []stuckLock
-	list    shortlist
+	list    evidence.Shortlist
 	last    int64
 	stuck   []waiting
 	longest []results.Span // the longest waits, the longest first
@@ -89,7 +90,7 @@ var stuckLocksKind = results.CheckerKind{
 func newStuckLocks(run results.Run) results.Checker {
 	c := &stuckLocks{
 		run: run, bound: run.RecoveryBound(), permits: max(1, run.Permits), heard: users.AllHeard(run),
-		clocks: run.Clocks(), locks: make([]stuckLock, len(run.Locks)), list: shortlist{room: results.MaxWitnesses},
+		clocks: run.Clocks(), locks: make([]stuckLock, len(run.Locks)),
 	}
 	c.asks = newAsks(run, c, true)
 	return c
@@ -197,7 +198,7 @@ func (c *stuckLocks) over(lock uint16, t int64, ok *history.Event) {
 func (c *stuckLocks) keep(lock uint16, to int64, ok *history.Event) {
 	l := c.lock(lock)
 	rank := int(l.waited / 1e6)
-	if !c.list.wants(rank) {
+	if !c.list.Wants(rank) {
 		return
 	}
 	text := fmt.Sprintf("%s: users asked for %.3f ms from %s to %s; it had no holder and was not granted; the bound is %.3f ms",
@@ -207,16 +208,16 @@ func (c *stuckLocks) keep(lock uint16, to int64, ok *history.Event) {
 			text += fmt.Sprintf("; %s on %s stood then", f.Name, f.Target)
 		}
 	}
-	p := proof{kind: "stuck_lock", from: l.since, to: to, rank: rank, text: func() string { return text }}
+	p := evidence.Proof{Kind: "stuck_lock", From: l.since, To: to, Rank: rank, Text: func() string { return text }}
 	for _, e := range []history.Event{l.ended, l.asked} {
 		if e.Kind != history.KindNone {
-			p.events = append(p.events, e)
+			p.Events = append(p.Events, e)
 		}
 	}
 	if ok != nil {
-		p.events = append(p.events, *ok)
+		p.Events = append(p.Events, *ok)
 	}
-	c.list.add(p)
+	c.list.Add(p)
 }
 
 // decide returns the locks that were stuck. It excuses a lock if processes stood still for longer than the wait
@@ -266,6 +267,6 @@ func (c *stuckLocks) Finish() results.Finding {
 	}
 	f.Spans = map[string][]results.Span{"stuck_ms_max": c.longest, "held_beyond_validity_ms": {c.outlast}}
 	l.Into(&f, "stuck_locks")
-	f.Witnesses = c.list.witnesses(c.run)
+	f.Witnesses = c.list.Witnesses(c.run)
 	return f
 }

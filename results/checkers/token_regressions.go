@@ -21,6 +21,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 	"github.com/lockquake/lockquake/results/figure"
 )
 
@@ -90,7 +91,7 @@ type tokenRegressions struct {
 	comparable  int64
 	missing     int64
 	unjudged    int64
-	list        shortlist
+	list        evidence.Shortlist
 }
 
 var tokenRegressionsKind = results.CheckerKind{
@@ -108,7 +109,6 @@ var tokenRegressionsKind = results.CheckerKind{
 func newTokenRegressions(run results.Run) results.Checker {
 	return &tokenRegressions{
 		run: run, locks: make([]tokenLock, len(run.Locks)),
-		list: shortlist{room: results.MaxWitnesses},
 	}
 }
 
@@ -197,22 +197,22 @@ func (c *tokenRegressions) compare(h *hold) {
 }
 
 func (c *tokenRegressions) keep(a, b *hold) {
-	if !c.list.wants(0) {
+	if !c.list.Wants(0) {
 		return
 	}
-	p := proof{kind: "token_regression", from: a.start, to: b.start, events: []history.Event{a.ok, b.ok}}
-	p.text = func() string {
+	p := evidence.Proof{Kind: "token_regression", From: a.start, To: b.start, Events: []history.Event{a.ok, b.ok}}
+	p.Text = func() string {
 		return fmt.Sprintf("%v got token %d with a request sent at %s, after %v had got token %d at %s",
 			b.user, b.token, c.run.MS(b.issued), a.user, a.token, c.run.MS(a.start))
 	}
 	if a.latest(a.start) >= b.earliest(b.issued) { // it is later because of the end of a's hold
-		p.events = append(p.events, a.over)
-		p.text = func() string {
+		p.Events = append(p.Events, a.over)
+		p.Text = func() string {
 			return fmt.Sprintf("%v got token %d at %s and was entitled to it, although the hold of %v, which had token %d, had ended at %s",
 				b.user, b.token, c.run.MS(b.start), a.user, a.token, c.run.MS(a.over.Time))
 		}
 	}
-	c.list.add(p)
+	c.list.Add(p)
 }
 
 // Finish returns the finding.
@@ -232,6 +232,6 @@ func (c *tokenRegressions) Finish() results.Finding {
 	if c.missing+c.unjudged > 0 && c.regressions == 0 {
 		f.Verdict = results.Unknown
 	}
-	f.Witnesses = c.list.witnesses(c.run)
+	f.Witnesses = c.list.Witnesses(c.run)
 	return f
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
@@ -25,8 +26,8 @@ type unavailability struct {
 	outs  outages
 	worst []outage
 	last  int64
-	many  string // number of faults, if they are too many to judge
-	looks looks  // pairs of a lock and a fault
+	many  string         // number of faults, if they are too many to judge
+	looks evidence.Looks // pairs of a lock and a fault
 }
 
 // outage is the effect of one fault.
@@ -94,7 +95,7 @@ var unavailabilityKind = results.CheckerKind{
 func newUnavailability(run results.Run) results.Checker {
 	c := &unavailability{
 		run: run, locks: make([]availableLock, len(run.Locks)), worst: make([]outage, len(run.Faults)),
-		looks: looks{most: maxFaultLooks},
+		looks: evidence.Looks{Most: maxFaultLooks},
 	}
 	c.asks = newAsks(run, c, false)
 	c.outs.run, c.outs.lost = run, users.LostClients(run)
@@ -138,7 +139,7 @@ func (c *unavailability) granted(l *availableLock, lock uint16, t int64) {
 	}
 	open := l.faults[:0]
 	close := func(w window) {
-		if !c.looks.take(1) {
+		if !c.looks.Take(1) {
 			c.many = "there were too many locks and faults to compare each lock with each fault"
 			return
 		}

@@ -20,6 +20,7 @@ import (
 
 	"github.com/lockquake/lockquake/history"
 	"github.com/lockquake/lockquake/results"
+	"github.com/lockquake/lockquake/results/checkers/evidence"
 	"github.com/lockquake/lockquake/results/checkers/users"
 )
 
@@ -33,7 +34,7 @@ type wedges struct {
 	granted [2]grantSeen                         // the first grants of two users since then
 	asks    map[uint16]map[history.User]*vainAsk // by lock
 	dead    map[int]bool                         // clients: their users no longer ask
-	looks   looks                                // comparisons with users that ask for what another gets
+	looks   evidence.Looks                       // comparisons with users that ask for what another gets
 	asked   int64
 	longest int64
 	vain    vain
@@ -68,7 +69,7 @@ func newWedges(run results.Run) results.Checker {
 	bound := run.RecoveryBound()
 	return &wedges{
 		run: run, bound: bound, heard: users.AllHeard(run), faults: withHeld(run), healed: run.Start,
-		asks: map[uint16]map[history.User]*vainAsk{}, dead: map[int]bool{}, looks: looks{most: maxAskLooks},
+		asks: map[uint16]map[history.User]*vainAsk{}, dead: map[int]bool{}, looks: evidence.Looks{Most: maxAskLooks},
 		vain: vain{run: run, kind: "wedge", limit: bound, most: results.Forever, why: func() string {
 			return fmt.Sprintf("it had no holder, all faults were over, and others were granted locks; the bound is %.3f ms",
 				results.Milli(bound))
@@ -213,7 +214,7 @@ func (c *wedges) overtaken(e *history.Event) {
 		return
 	}
 	for u, a := range c.asks[e.Lock] {
-		if !c.looks.take(1) {
+		if !c.looks.Take(1) {
 			return
 		}
 		if u != e.User && c.asking(u, a) {
@@ -259,6 +260,6 @@ func (c *wedges) Finish() results.Finding {
 	}
 	f = c.vain.judged("wedges", c.asked)
 	f.Measures = map[string]*float64{"wedge_ms_max": new(results.Milli(c.longest))}
-	c.looks.bound(&f, int64(len(c.vain.found)), "too many users ask for one lock at once to compare all of them with each grant: the count is a lower bound")
+	c.looks.Bound(&f, int64(len(c.vain.found)), "too many users ask for one lock at once to compare all of them with each grant: the count is a lower bound")
 	return f
 }

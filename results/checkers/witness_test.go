@@ -101,43 +101,6 @@ func TestWitnessNamesTheEarlierHoldFirst(t *testing.T) {
 	}
 }
 
-// TestAShortlistKeepsTheBest: those of the highest rank, of equal ones the first, and returns the best first, then
-// the earliest.
-func TestAShortlistKeepsTheBest(t *testing.T) {
-	for _, c := range []struct {
-		ranks []int // of proofs that come at 0, 1, 2, ...
-		want  []int64
-	}{
-		{[]int{5}, []int64{0}},
-		{[]int{3, 5, 4}, []int64{1, 2}},
-		{[]int{5, 4, 1}, []int64{0, 1}},
-		{[]int{5, 5, 5}, []int64{0, 1}},
-		{[]int{4, 4, 5}, []int64{2, 0}},
-		{[]int{5, 4, 4}, []int64{0, 1}},
-	} {
-		s := shortlist{room: 2}
-		for i, rank := range c.ranks {
-			s.add(proof{rank: rank, from: int64(i), text: func() string { return "" }})
-		}
-		var got []int64
-		for _, w := range s.witnesses(results.Run{}) {
-			got = append(got, w.From)
-		}
-		if !slices.Equal(got, c.want) {
-			t.Errorf("of ranks %v it keeps those at %v, want %v", c.ranks, got, c.want)
-		}
-	}
-}
-
-// TestAWitnessNamesTheLock of its first event, if it has any.
-func TestAWitnessNamesTheLock(t *testing.T) {
-	run, text := results.Run{Locks: []string{"lock-0", "lock-1"}}, func() string { return "" }
-	s := shortlist{room: 2, list: []proof{{rank: 2, text: text}, {rank: 1, text: text, events: []history.Event{{Time: 9, Lock: 0}, {Time: 8, Lock: 1}}}}}
-	if ws := s.witnesses(run); ws[0].Lock != "" || ws[1].Lock != "lock-1" {
-		t.Errorf("%q and %q", ws[0].Lock, ws[1].Lock)
-	}
-}
-
 // TestTargetOfAHolderFault: one grant of one user.
 func TestTargetOfAHolderFault(t *testing.T) {
 	a, b := history.MakeUser(0, 0), history.MakeUser(1, 0)
