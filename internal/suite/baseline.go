@@ -93,7 +93,7 @@ func (x *Comparison) Text(w io.Writer) error {
 	case compared == 0:
 		fmt.Fprintln(w, "  nothing was compared: no cell was run in both suites")
 	case told == 0:
-		fmt.Fprintf(w, "  nothing differs in %s\n", words.Count(int64(compared), "cell"))
+		fmt.Fprintf(w, "  nothing differs; cells run in both suites: %d\n", compared)
 	}
 	return nil
 }
