@@ -25,6 +25,8 @@ type asks struct {
 	users   users.Table[ask]
 	asking  []int  // by lock
 	alone   []int  // by lock: users of them that ask in exclusive mode
+	cold    []int  // by lock: users of them whose client has had no outcome of an acquire yet
+	warm    []bool // by client: it has had one
 	dead    []bool // by client: it no longer asks
 	muted   []int  // by client: number of faults on it; a muted client does not count as asking
 	moments []moment
@@ -53,7 +55,8 @@ type clientFault struct {
 
 // newAsks returns an asks. With mute set, the users of a client do not count while a fault or a step holds it.
 func newAsks(run results.Run, w askWatcher, mute bool) *asks {
-	a := &asks{watch: w, asking: make([]int, len(run.Locks)), alone: make([]int, len(run.Locks))}
+	n := len(run.Locks)
+	a := &asks{watch: w, asking: make([]int, n), alone: make([]int, n), cold: make([]int, n)}
 	dead := users.DeadClients(run)
 	deadliest := map[int]clientFault{} // dead client -> the fault that killed it
 	for i := range run.Faults {
@@ -109,8 +112,41 @@ func (a *asks) observe(e *history.Event) {
 	default:
 		if u := a.users.At(e.User); u.op == e.Op {
 			a.close(u, e.User.Client(), e.Time)
+			a.warmUp(e.User.Client(), e.Time)
 		}
 	}
+}
+
+// warmUp records that a client has had the outcome of an acquire.
+func (a *asks) warmUp(client int, t int64) {
+	if a.isWarm(client) {
+		return
+	}
+	a.eachOpen(client, -1, t)
+	for client >= len(a.warm) {
+		a.warm = append(a.warm, false)
+	}
+	a.warm[client] = true
+	a.eachOpen(client, 1, t)
+}
+
+func (a *asks) isWarm(client int) bool { return client < len(a.warm) && a.warm[client] }
+
+// eachOpen changes the counts by n for each asking user of a client, unless it is muted.
+func (a *asks) eachOpen(client, n int, t int64) {
+	for _, u := range a.users.Client(client) {
+		if u.open {
+			a.change(u, client, n, t)
+		}
+	}
+}
+
+// counts returns whether users ask for a lock, and whether one of them has a warm client.
+func (a *asks) counts(lock uint16) (asked, warm bool) {
+	if int(lock) >= len(a.asking) {
+		return false, false
+	}
+	return a.asking[lock] > 0, a.asking[lock] > a.cold[lock]
 }
 
 func (a *asks) close(u *ask, client int, t int64) {
@@ -125,15 +161,18 @@ func (a *asks) change(u *ask, client, n int, t int64) {
 	if client < len(a.muted) && a.muted[client] > 0 {
 		return
 	}
-	a.add(u, n, t)
+	a.add(u, client, n, t)
 }
 
-func (a *asks) add(u *ask, n int, t int64) {
+func (a *asks) add(u *ask, client, n int, t int64) {
 	for int(u.lock) >= len(a.asking) {
-		a.asking, a.alone = append(a.asking, 0), append(a.alone, 0)
+		a.asking, a.alone, a.cold = append(a.asking, 0), append(a.alone, 0), append(a.cold, 0)
 	}
 	a.watch.touch(u.lock, t)
 	a.asking[u.lock] += n
+	if !a.isWarm(client) {
+		a.cold[u.lock] += n
+	}
 	if u.mode == 0 {
 		a.alone[u.lock] += n
 	}
@@ -176,7 +215,7 @@ func (a *asks) pass(m moment) {
 	}
 	for _, u := range a.users.Client(m.client) {
 		if n != 0 && u.open {
-			a.add(u, n, m.time)
+			a.add(u, m.client, n, m.time)
 		}
 	}
 	a.muted[m.client] += m.muted

@@ -8,6 +8,9 @@
 // for a lock while all its holders had outlived their validity. Such a lock, kept for example by a paused client, is
 // not stuck by the definition above, and yet no user gets it.
 //
+// stuck_ms_max leaves out what only users ask for whose client has had no outcome of an acquire yet: in its first
+// acquire a runtime loads the code of the library, which a busy machine draws out to seconds.
+//
 // A lock with several permits is free while fewer users have it in hand than it has permits.
 //
 // It cannot see a lock that is stuck while no user asks for it. It does not distinguish a lock that stays taken from
@@ -60,12 +63,25 @@ const maxInside = 64
 
 type stuckLock struct {
 	seen   int64         // the lock's state is known up to here
-	since  int64         // when the current wait began; 0 for none
-	until  int64         // when users last asked in it
-	waited int64         // time asked in vain since the last grant, with no holder
+	wait   wait          // the current one
+	warm   wait          // the same, of users with a warm client
 	beyond results.Span  // time asked since the last grant while no holder was entitled
 	ended  history.Event // what ended the latest hold
 	asked  history.Event // the first acquire since then
+}
+
+// wait is the time since the last grant in which users asked in vain, with no holder.
+type wait struct {
+	since  int64 // when it began
+	until  int64 // when users last asked in it
+	waited int64 // how long they asked; 0: there is no wait
+}
+
+func (w *wait) add(from, until int64) {
+	if w.waited == 0 {
+		w.since = from
+	}
+	w.waited, w.until = w.waited+until-from, until
 }
 
 var stuckLocksKind = results.CheckerKind{
@@ -78,7 +94,7 @@ var stuckLocksKind = results.CheckerKind{
 		},
 	},
 	Measures: []results.Quantity{
-		{Name: "stuck_ms_max", Doc: "the longest time that users asked for a lock without a holder"},
+		{Name: "stuck_ms_max", Doc: "the longest time that users asked for a lock without a holder; the first acquire of each client is left out"},
 		{
 			Name: "held_beyond_validity_ms",
 			Doc:  "the longest time that users asked for a lock while all its holders had outlived their validity: such a lock is taken, not stuck",
@@ -134,7 +150,7 @@ func (c *stuckLocks) lock(i uint16) *stuckLock {
 // touch adds the time since the last update of the lock, if users asked in vain all the while.
 func (c *stuckLocks) touch(lock uint16, t int64) {
 	l, open := c.lock(lock), c.t.held(lock)
-	asked := int(lock) < len(c.asks.asking) && c.asks.asking[lock] > 0
+	asked, warm := c.asks.counts(lock)
 	if t > l.seen && asked && len(open) > 0 {
 		n := beyond(open, l.seen, t)
 		if l.beyond.Length == 0 {
@@ -146,10 +162,10 @@ func (c *stuckLocks) touch(lock uint16, t int64) {
 		}
 	}
 	if until := min(t, c.heard); until > l.seen && asked && len(open) < c.permits {
-		if l.waited == 0 {
-			l.since = l.seen
+		l.wait.add(l.seen, until)
+		if warm {
+			l.warm.add(l.seen, until)
 		}
-		l.waited, l.until = l.waited+until-l.seen, until
 	}
 	l.seen = max(l.seen, t)
 }
@@ -182,33 +198,35 @@ func (c *stuckLocks) ended(h *hold) {
 // over ends a wait, by a grant or, if ok is nil, by the end of the run.
 func (c *stuckLocks) over(lock uint16, t int64, ok *history.Event) {
 	l := c.lock(lock)
-	if n := len(c.longest); l.waited > 0 && (n < maxLongest || l.waited > c.longest[n-1].Length) {
-		within := results.Interval{From: l.since, To: l.until}
-		c.longest = append(c.longest, results.Span{Interval: within, Length: l.waited})
+	w := l.warm
+	if n := len(c.longest); w.waited > 0 && (n < maxLongest || w.waited > c.longest[n-1].Length) {
+		within := results.Interval{From: w.since, To: w.until}
+		c.longest = append(c.longest, results.Span{Interval: within, Length: w.waited})
 		slices.SortStableFunc(c.longest, func(a, b results.Span) int { return cmp.Compare(b.Length, a.Length) })
 		c.longest = c.longest[:min(n+1, maxLongest)]
 	}
-	if l.waited > c.bound+2*c.worst && c.bound > 0 {
-		c.stuck = append(c.stuck, waiting{lock, span{l.since, l.until}, l.waited})
+	if w := l.wait; w.waited > c.bound+2*c.worst && c.bound > 0 {
+		c.stuck = append(c.stuck, waiting{lock, span{w.since, w.until}, w.waited})
 		c.keep(lock, t, ok)
 	}
-	l.waited, l.since = 0, 0
+	l.wait, l.warm = wait{}, wait{}
 }
 
 func (c *stuckLocks) keep(lock uint16, to int64, ok *history.Event) {
 	l := c.lock(lock)
-	rank := int(l.waited / 1e6)
+	w := l.wait
+	rank := int(w.waited / 1e6)
 	if !c.list.Wants(rank) {
 		return
 	}
 	text := fmt.Sprintf("%s: users asked for %.3f ms from %s to %s; it had no holder and was not granted; the bound is %.3f ms",
-		c.run.LockName(lock), results.Milli(l.waited), c.run.MS(l.since), c.run.MS(to), results.Milli(c.bound))
+		c.run.LockName(lock), results.Milli(w.waited), c.run.MS(w.since), c.run.MS(to), results.Milli(c.bound))
 	for _, f := range c.run.Faults {
-		if f.Start < to && (f.End == 0 || f.End > l.since) {
+		if f.Start < to && (f.End == 0 || f.End > w.since) {
 			text += fmt.Sprintf("; %s on %s stood then", f.Name, f.Target)
 		}
 	}
-	p := evidence.Proof{Kind: "stuck_lock", From: l.since, To: to, Rank: rank, Text: func() string { return text }}
+	p := evidence.Proof{Kind: "stuck_lock", From: w.since, To: to, Rank: rank, Text: func() string { return text }}
 	for _, e := range []history.Event{l.ended, l.asked} {
 		if e.Kind != history.KindNone {
 			p.Events = append(p.Events, e)
