@@ -144,6 +144,8 @@ func (s *session) dial(_, address string, timeout time.Duration) (net.Conn, erro
 		return nil, err
 	}
 	t := newTap(c, s)
+	// A paused server accepts connections, and the library waits for its first answer for 6.7 times the TTL.
+	time.AfterFunc(timeout, t.hangUpIfSilent)
 	s.mu.Lock()
 	old := s.link
 	if s.why != nil {

@@ -3,6 +3,7 @@ package zookeeper
 import (
 	"context"
 	"errors"
+	"net"
 	"slices"
 	"testing"
 	"time"
@@ -99,6 +100,24 @@ func TestSilence(t *testing.T) {
 	})
 	if err := u.Release(t.Context(), g); !errors.Is(err, lock.ErrNotHeld) {
 		t.Errorf("release: %v", err)
+	}
+}
+
+// TestServerThatAcceptsAndSaysNothing: the library is not held up by a server that is paused.
+func TestServerThatAcceptsAndSaysNothing(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp4", "127.0.0.1:0") // the kernel accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	s := &session{set: (&connection{}).setting()}
+	c, err := s.dial("tcp", l.Addr().String(), time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Read(make([]byte, 4)); !errors.Is(err, net.ErrClosed) {
+		t.Errorf("the read ended with %v", err)
 	}
 }
 

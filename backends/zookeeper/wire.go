@@ -178,6 +178,16 @@ func (t *tap) Close() error {
 	return t.Conn.Close()
 }
 
+// hangUpIfSilent closes the connection unless the connect request was answered.
+func (t *tap) hangUpIfSilent() {
+	t.mu.Lock()
+	greeted := t.greeted
+	t.mu.Unlock()
+	if !greeted {
+		_ = t.Close() // the library reports the error of its read
+	}
+}
+
 // losses returns the number of requests that were written and not answered before the connection was closed.
 func (t *tap) losses() int {
 	t.mu.Lock()
