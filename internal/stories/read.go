@@ -25,7 +25,9 @@ type line struct {
 //     one of the stories that share these lines;
 //   - `workload`, `run` and `expect` may be lists of such entries, which make one map;
 //   - a text in parentheses is a value, such as (long), (0.5ttl+1s) or (clients);
-//   - POINT in a name, a claim or a line is the point that the story is about.
+//   - POINT in a name, a claim or a line is the point that the story is about;
+//   - `each` is a list of names of locks, quoted, such as `- ["a", "b"]`. The steps that have FIRST or SECOND are
+//     repeated for each entry, with its names in their place.
 //
 // Beside the keys of a scenario it has those of header.
 var (
@@ -33,10 +35,11 @@ var (
 		"name", "claim", "note", "turn", "quick", "needs", "ttl", "takes", "grants", "durable", "per",
 		"like", "permits",
 	}
-	sections = []string{"workload", "chaos", "steps", "run", "expect", "properties"}
-	joined   = []string{"workload", "run", "expect"}
+	sections = []string{"each", "workload", "chaos", "steps", "run", "expect", "properties"}
+	joined   = []string{"each", "workload", "run", "expect"}
 	whenForm = regexp.MustCompile(`^  - \{when: ([^,{}]+), `)
 	partForm = regexp.MustCompile(`^  - \{(.*)\}$`)
+	eachForm = regexp.MustCompile(`^  - \[("(?:[^"\\]|\\.)*")(?:, ("(?:[^"\\]|\\.)*"))?\]$`)
 )
 
 // reader reads one file.
@@ -47,6 +50,7 @@ type reader struct {
 	n     int    // number of the current line, from 1
 	text  string // the current line
 	into  string // the section of the lines that follow
+	each  []*strings.Replacer
 }
 
 func nameOf(file string) string { return strings.TrimSuffix(path.Base(file), ".yaml") }
@@ -60,6 +64,7 @@ func read(file, text string, names map[string]bool) Story {
 			return Story{Text: text, Family: r.story.Family, err: err}
 		}
 	}
+	r.repeat()
 	t := r.story
 	switch {
 	case t.Claim == "":
@@ -96,8 +101,35 @@ func (r *reader) line() error {
 	return r.add(line{text: r.text})
 }
 
+// repeat repeats the steps for each entry of each.
+func (r *reader) repeat() {
+	lines := r.story.lines
+	named := func(l line) bool { return strings.Contains(l.text, "FIRST") || strings.Contains(l.text, "SECOND") }
+	from := max(0, slices.IndexFunc(lines, named))
+	to := from
+	for to < len(lines) && named(lines[to]) {
+		to++
+	}
+	var out []line
+	for _, names := range r.each {
+		for _, l := range lines[from:to] {
+			l.text = names.Replace(l.text)
+			out = append(out, l)
+		}
+	}
+	r.story.lines = slices.Replace(lines, from, to, out...)
+}
+
 // entry reads a line below a section.
 func (r *reader) entry() error {
+	if r.into == "each" {
+		m := eachForm.FindStringSubmatch(r.text)
+		if m == nil {
+			return r.errorf(strings.TrimSpace(r.text), `each entry must be one or two quoted names, such as - ["a", "b"]`)
+		}
+		r.each = append(r.each, strings.NewReplacer("FIRST", m[1], "SECOND", m[2]))
+		return nil
+	}
 	l := line{text: r.text, into: r.into}
 	if m := whenForm.FindStringSubmatch(l.text); m != nil {
 		l.when, l.text = m[1], "  - {"+l.text[len(m[0]):]
