@@ -24,6 +24,8 @@ var leftToAllLocks = map[string]string{
 	"redis/set-px-del late-release":            "redis/weak-owner",
 	"redis/get-then-del late-release-get-done": "redis/weak-owner",
 	"redlock/redlock-incr contention":          "memory/falling-tokens",
+	"redlock/redlock-counts-errors no-quorum":  "redlock/redlock-counts-errors",
+	"redlock/redlock-keeps-votes no-quorum":    "redlock/redlock-keeps-votes",
 	// Its grant must end within the 100 ms between two requests of a release. A machine that takes a core away for 200
 	// ms breaks that timing.
 	"redis/get-then-del slow-release": "redis/weak-owner",

@@ -49,6 +49,9 @@ func TestEveryFaultHasItsRows(t *testing.T) {
 			}
 			_, leads := chaos.As[chaos.Promoter](top.Service(nil))
 			_, refuses := chaos.As[chaos.WriteRefuser](top.Service(nil))
+			if b.Servers.DeniesRenewals && !refuses {
+				t.Errorf("%s denies renewals, and cannot be made to refuse writes", b.Name)
+			}
 			_, evicts := chaos.As[chaos.Evictor](top.Service(nil))
 			_, compacts := chaos.As[chaos.Compactor](top.Service(nil))
 			can := map[string]bool{"noop": false, "failover": leads, "refuse-writes": refuses, "compact": compacts, "maxmemory": evicts, "exec": b.Name != "etcd"} // built in: no shell

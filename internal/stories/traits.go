@@ -138,6 +138,10 @@ var traits = []trait{
 		"a server of %s that lost its data does not serve without them",
 		func(s Subject) bool { return s.Servers.Forgets },
 	},
+	{
+		"denies-renewals", "Redis without failover, or Postgres", "no setting of %s makes its servers refuse renewals",
+		func(s Subject) bool { return s.Servers.DeniesRenewals },
+	},
 
 	{"quick", "the suite is quick", "the suite is not quick", func(s Subject) bool { return s.Quick }},
 }

@@ -20,12 +20,16 @@ func OneClient() []backends.Lock {
 // OneServer returns the locks on one server.
 func OneServer() []backends.Lock {
 	return append(OneClient(), processOwner(), leaksDescriptors(), leaksThreads(), wasteful(), stubborn(),
-		evalshaOnly(), resends(), countsTwice(), missesReleases())
+		evalshaOnly(), resends(), countsTwice(), missesReleases(), resendsRenewals(), leaksConnections(),
+		swallowsErrors())
 }
 
 // Quorum returns the locks on independent servers.
 func Quorum() []backends.Lock {
-	return []backends.Lock{redlock(), redlockNoElapsedCheck(), redlockIncr(), redsyncFive(), redlockUnanimous()}
+	return []backends.Lock{
+		redlock(), redlockNoElapsedCheck(), redlockIncr(), redsyncFive(), redlockUnanimous(), redlockCountsErrors(),
+		redlockKeepsVotes(),
+	}
 }
 
 // WithFailover returns the locks of OneClient with recovery bounds that include a failover. failover is how long it

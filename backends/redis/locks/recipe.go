@@ -123,8 +123,14 @@ func (l *recipe) deleteKey(ctx context.Context, g lock.Grant) error {
 
 // Renew sets a new expiry if the key still has this grant's value.
 func (l renewable) Renew(ctx context.Context, g lock.Grant, ttl time.Duration) (lock.Grant, error) {
+	return l.renewOver(ctx, l.client, g, ttl)
+}
+
+func (l renewable) renewOver(ctx context.Context, via redis.Scripter, g lock.Grant,
+	ttl time.Duration,
+) (lock.Grant, error) {
 	o := &owner{id: g.ID}
-	n, err := extendOwn.Run(ctx, l.client, []string{l.keys.Key(g.Lock)}, o, ttl.Milliseconds()).Int()
+	n, err := extendOwn.Run(ctx, via, []string{l.keys.Key(g.Lock)}, o, ttl.Milliseconds()).Int()
 	if err != nil {
 		return g, fmt.Errorf("extend by script: %w", o.classify(err))
 	}

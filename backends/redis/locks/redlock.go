@@ -50,6 +50,8 @@ type rules struct {
 	checks bool // the elapsed time is checked
 	counts bool // each server counts its grants
 	all    bool // all servers are needed, not a majority
+	errors bool // an error counts as a yes
+	keeps  bool // an attempt with an error is not taken back
 }
 
 // needed returns how many servers must have set the key.
@@ -58,6 +60,14 @@ func (r rules) needed(v vote) int {
 		return len(v.answers)
 	}
 	return v.quorum()
+}
+
+// granted returns how many servers count as having set the key.
+func (r rules) granted(v vote) int {
+	if r.errors {
+		return len(v.answers) - v.count(no)
+	}
+	return v.count(yes)
 }
 
 func dialRedlock(r rules) func(context.Context, backends.Access) (backends.Connection, error) {
@@ -129,7 +139,7 @@ func (l *redlocker) TryAcquire(ctx context.Context, r lock.Request) (lock.Grant,
 		}
 		return err == nil, err
 	})
-	if needed := l.rules.needed(v); v.count(yes) < needed {
+	if needed := l.rules.needed(v); l.rules.granted(v) < needed {
 		l.takeBack(ctx, r.Lock, id, v)
 		return lock.Grant{}, fmt.Errorf("SET NX: %w", v.refusal(needed))
 	}
@@ -163,6 +173,9 @@ func (l *redlocker) set(ctx context.Context, c *redis.Client, o *owner, r lock.R
 // takeBack deletes what a failed attempt may have left, on all servers. Its result does not matter: anything missed
 // expires.
 func (l *redlocker) takeBack(ctx context.Context, name, id string, v vote) {
+	if l.rules.keeps && v.count(yes)+v.count(no) < len(v.answers) {
+		return
+	}
 	l.holders(v.grantedBy()).ask(context.WithoutCancel(ctx), id, l.deleteFrom(name))
 }
 

@@ -31,3 +31,35 @@ func redlockUnanimous() backends.Lock {
 		Dial: dialRedlock(rules{checks: true, all: true}),
 	})
 }
+
+// redlockCountsErrors is redlock whose client counts calls and refusals, and forgets errors. It is wrong on purpose:
+// while a majority of the servers fails, every user is granted the lock.
+func redlockCountsErrors() backends.Lock {
+	return quorumLock(backends.Lock{
+		Name:  "redlock-counts-errors",
+		Doc:   "redlock that counts each server as a vote that did not answer no.",
+		Wrong: "it grants the lock to several users while a majority of the servers cannot be reached",
+		Found: withoutQuorum("a double grant", "double_grants 0: found", "errors-acquire", "errors-refused"),
+		Dial:  dialRedlock(rules{checks: true, errors: true}),
+	})
+}
+
+// redlockKeepsVotes is redlock whose attempt returns the error of a server at once, and leaves its keys on the others.
+// It is wrong on purpose.
+func redlockKeepsVotes() backends.Lock {
+	return quorumLock(backends.Lock{
+		Name:  "redlock-keeps-votes",
+		Doc:   "redlock that takes an attempt back only if all servers answered yes or no.",
+		Wrong: "a failed acquire leaves keys on the servers that granted it, which keep others out for a TTL",
+		Found: withoutQuorum("an orphan", "orphans 0: found"),
+		Dial:  dialRedlock(rules{checks: true, keeps: true}),
+	})
+}
+
+// withoutQuorum returns the Found of a mistake that shows while a majority of the servers refuses or is silent.
+func withoutQuorum(shows, reason string, checks ...string) backends.Found {
+	return backends.Found{Checks: checks, Stories: []backends.Finding{
+		{Story: "no-quorum", Shows: shows, Reasons: []string{reason}},
+		{Story: "silent-quorum", Shows: shows, Reasons: []string{reason}},
+	}}
+}

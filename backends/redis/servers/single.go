@@ -20,7 +20,9 @@ func Single(list []backends.Lock) listed.Backend {
 			Doc:     "One Redis server; by default without persistence, so a restart loses every lock.",
 			Modules: []string{access.GoRedis},
 			Locks:   list,
-			Servers: backends.Servers{CountsConnections: true, Durable: durable, Forgets: true, Terse: true},
+			Servers: backends.Servers{
+				CountsConnections: true, Durable: durable, Forgets: true, Terse: true, DeniesRenewals: true,
+			},
 		},
 		Maker: maker(4, with(list, newSingle), access.Port),
 	}
