@@ -65,7 +65,7 @@ func (t Story) Where() string {
 func (t Story) Estimate(s Subject) time.Duration {
 	s = t.with(s)
 	// clients start, and what was broken settles
-	const starts, settles = 1500 * time.Millisecond, 1500 * time.Millisecond
+	const starts, settles = time.Second, time.Second
 	if t.takes == "" {
 		return starts + s.TTL
 	}
