@@ -125,7 +125,7 @@ func (r *reader) entry() error {
 	if r.into == "each" {
 		m := eachForm.FindStringSubmatch(r.text)
 		if m == nil {
-			return r.errorf(strings.TrimSpace(r.text), `each entry must be one or two quoted names, such as - ["a", "b"]`)
+			return r.errorf(strings.TrimSpace(r.text), `want one or two quoted names, such as - ["a", "b"]`)
 		}
 		r.each = append(r.each, strings.NewReplacer("FIRST", m[1], "SECOND", m[2]))
 		return nil

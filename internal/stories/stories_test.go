@@ -96,7 +96,7 @@ func TestMistakes(t *testing.T) {
 		{"name: bad", "per: release-points", "bad.yaml: per: a story about points needs POINT in its name"},
 		{"name: bad", "takes: long-ish", "bad.yaml:1:8: takes: \"long-ish\" is not known"},
 		{"steps:\n  - {do", "expect:\n  - do", "bad.yaml:6:3: each part of expect must be an entry such as - {key: value}"},
-		{"steps:", "each:\n  - [\"a\", b]\nsteps:", "bad.yaml:6:3: each entry must be one or two quoted names, such as - [\"a\", \"b\"]"},
+		{"steps:", "each:\n  - [\"a\", b]\nsteps:", "bad.yaml:6:3: want one or two quoted names, such as - [\"a\", \"b\"]"},
 		{"claim: It is short.\n", "", "bad.yaml: claim: is missing"},
 		{"turn: 1\n", "", "bad.yaml: turn: is missing"},
 	} {
