@@ -26,8 +26,8 @@ type Servers struct {
 	Terse bool
 	// Forgets means that a server that lost its data comes back without them and serves.
 	Forgets bool
-	// DeniesRenewals means that the fault refuse-writes, on all of them, makes them refuse renewals.
-	DeniesRenewals bool
+	// RefusesRenewals means that the fault refuse-writes, on all of them, makes them refuse renewals.
+	RefusesRenewals bool
 }
 
 // Majority says which servers must agree before a lock is granted.

@@ -28,7 +28,7 @@ func Backend() listed.Backend {
 			Doc:     "One PostgreSQL server; acknowledged writes survive a crash, unless synchronous_commit is off.",
 			Locks:   []backends.Lock{lease(), advisory(), row()},
 			Modules: []string{"github.com/jackc/pgx/v5"},
-			Servers: backends.Servers{CountsLate: true, CountsConnections: true, StartTLS: true, DeniesRenewals: true},
+			Servers: backends.Servers{CountsLate: true, CountsConnections: true, StartTLS: true, RefusesRenewals: true},
 		},
 		Maker: topology.Maker{Profile: 3, Attachable: []string{Port}, New: newTopology, Health: health},
 	}

@@ -69,7 +69,8 @@ func run(ctx context.Context, args []string) error {
 	}
 	if !*list && !*page {
 		b := bench{
-			budget: *budget, seeds: *seeds, shrink: *shrink, until: time.Now().Add(*most), parallel: *parallel, rec: rec,
+			budget: *budget, seeds: *seeds, shrink: *shrink, parallel: *parallel, until: time.Now().Add(*most),
+			rec: rec,
 		}
 		if err := b.all(ctx, chosen); err != nil {
 			return err

@@ -139,8 +139,8 @@ var traits = []trait{
 		func(s Subject) bool { return s.Servers.Forgets },
 	},
 	{
-		"denies-renewals", "Redis without failover, or Postgres", "no setting of %s makes its servers refuse renewals",
-		func(s Subject) bool { return s.Servers.DeniesRenewals },
+		"refuses-renewals", "Redis without failover, or Postgres", "no setting of %s makes its servers refuse renewals",
+		func(s Subject) bool { return s.Servers.RefusesRenewals },
 	},
 
 	{"quick", "the suite is quick", "the suite is not quick", func(s Subject) bool { return s.Quick }},

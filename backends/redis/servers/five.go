@@ -28,7 +28,7 @@ func Five(list []backends.Lock) listed.Backend {
 			Locks:   list,
 			Servers: backends.Servers{
 				Majority: backends.ByClients, CountsConnections: true, Durable: durable,
-				Forgets: true, DeniesRenewals: true,
+				Forgets: true, RefusesRenewals: true,
 			},
 		},
 		Maker: maker(6, newFive, access.Port),

@@ -21,7 +21,7 @@ func Single(list []backends.Lock) listed.Backend {
 			Modules: []string{access.GoRedis},
 			Locks:   list,
 			Servers: backends.Servers{
-				CountsConnections: true, Durable: durable, Forgets: true, Terse: true, DeniesRenewals: true,
+				CountsConnections: true, Durable: durable, Forgets: true, Terse: true, RefusesRenewals: true,
 			},
 		},
 		Maker: maker(4, with(list, newSingle), access.Port),
