@@ -49,7 +49,7 @@ func TestEveryFaultHasItsRows(t *testing.T) {
 			}
 			_, leads := chaos.As[chaos.Promoter](top.Service(nil))
 			_, refuses := chaos.As[chaos.WriteRefuser](top.Service(nil))
-			if b.Servers.DeniesRenewals && !refuses {
+			if b.Servers.RefusesRenewals && !refuses {
 				t.Errorf("%s denies renewals, and cannot be made to refuse writes", b.Name)
 			}
 			_, evicts := chaos.As[chaos.Evictor](top.Service(nil))
