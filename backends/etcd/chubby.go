@@ -109,12 +109,16 @@ func (u *chubbyUser) CheckSequencer(ctx context.Context, q lock.Sequencer) error
 	return checkSequencer(ctx, u.conn.kv(), u.conn.keys().at(q.Lock), q)
 }
 
-// Close releases the user's locks: if they ended only with the session, they would have their lock-delay.
+// Close releases the user's locks: if they ended only with the session, they would have their lock-delay. The releases
+// have half of the time that a call may take, and all of it is the limit for both.
 func (u *chubbyUser) Close() error {
+	timeout := u.conn.params.Timeout
+	ctx, done := context.WithTimeout(context.WithoutCancel(u.conn.client.Ctx()), timeout)
+	defer done()
+	half, halfDone := context.WithTimeout(ctx, timeout/2)
+	defer halfDone()
 	for _, h := range u.held {
-		bounded, done := context.WithTimeout(context.WithoutCancel(u.conn.client.Ctx()), u.conn.params.Timeout)
-		_ = h.unlock(bounded) // otherwise the end of the session frees it, later
-		done()
+		_ = h.unlock(half) // otherwise the end of the session frees it, later
 	}
-	return u.user.Close()
+	return u.user.close(ctx)
 }

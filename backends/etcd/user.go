@@ -154,7 +154,9 @@ func (u *user) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 }
 
 // Close ends the session, and with it everything that the user holds. A shared session ends with the connection.
-func (u *user) Close() error {
+func (u *user) Close() error { return u.close(context.WithoutCancel(u.conn.client.Ctx())) }
+
+func (u *user) close(ctx context.Context) error {
 	for id, h := range u.held {
 		delete(u.held, id)
 		close(h.over)
@@ -164,7 +166,7 @@ func (u *user) Close() error {
 	if s == nil || u.conn.params.SharedSession {
 		return nil
 	}
-	return s.end(context.WithoutCancel(u.conn.client.Ctx()))
+	return s.end(ctx)
 }
 
 // kv returns the client's KV with a deadline for each call.
