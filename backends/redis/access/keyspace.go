@@ -3,6 +3,7 @@ package access
 import (
 	"encoding/hex"
 	"strconv"
+	"strings"
 )
 
 // Keyspace is where locks are kept: below a prefix, or "" for the package's own names. All keys of one lock have the
@@ -28,8 +29,21 @@ func (k Keyspace) Slot(name string) string {
 	return "{" + name + "}"
 }
 
-// Counter returns the key of a lock's token counter.
-func (k Keyspace) Counter(name string) string { return string(k) + k.Slot(name) + ":token" }
+// Counter returns the key of a lock's token counter. It is in the slot of Key unless the name has a closing brace
+// without an opening one before it.
+func (k Keyspace) Counter(name string) string {
+	if key := k.Key(name); hasTag(key) {
+		return key + ":token"
+	}
+	return string(k) + k.Slot(name) + ":token"
+}
+
+// hasTag reports whether Redis Cluster takes the slot of a key from a part in braces: from the first opening brace to
+// the next closing one, if there is anything between them.
+func hasTag(key string) bool {
+	_, after, open := strings.Cut(key, "{")
+	return open && strings.IndexByte(after, '}') > 0
+}
 
 // RueidisPrefix begins the keys of rueidislock, which gets Slot as the lock's name.
 func (k Keyspace) RueidisPrefix() string {

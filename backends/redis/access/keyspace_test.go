@@ -24,3 +24,30 @@ func TestKeysAreBelowThePrefix(t *testing.T) {
 		}
 	}
 }
+
+// hashed returns the part of a key that Redis Cluster computes its slot from.
+func hashed(key string) string {
+	if _, rest, ok := strings.Cut(key, "{"); ok {
+		if tag, _, ok := strings.Cut(rest, "}"); ok && tag != "" {
+			return tag
+		}
+	}
+	return key
+}
+
+// TestCounterIsInTheSlotOfTheKey: a script may use both, whatever braces the name has. No two locks share a counter.
+func TestCounterIsInTheSlotOfTheKey(t *testing.T) {
+	for _, k := range []Keyspace{"", below} {
+		seen := map[string]string{}
+		for _, name := range []string{"stock", "{tag}left", "{tag}right", "a{b}c", "open{", "{{x}}"} {
+			counter := k.Counter(name)
+			if hashed(counter) != hashed(k.Key(name)) {
+				t.Errorf("%q: the key %q and the counter %q are in different slots", name, k.Key(name), counter)
+			}
+			if other, ok := seen[counter]; ok {
+				t.Errorf("%q and %q share the counter %q", name, other, counter)
+			}
+			seen[counter] = name
+		}
+	}
+}
