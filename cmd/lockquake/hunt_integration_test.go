@@ -17,7 +17,7 @@ import (
 // it.
 func TestHuntHandsOutWhatRunTakes(t *testing.T) {
 	t.Parallel()
-	p := begin(t, "hunt", "--backend", "memory", "--lock", "never-excludes", "--budget", "1m", "--shrink-budget", "3m", "--seed", "1",
+	p := begin(t, "hunt", "--backend", "memory", "--lock", "never-excludes", "--budget", "1m", "--shrink-budget", "5m", "--seed", "1",
 		"--fail-on", "double_grants", "--format", "json")
 	if code := p.wait(t); code != cli.CodeFailed {
 		t.Fatalf("exit code %d\n%s", code, p.stderr.String())

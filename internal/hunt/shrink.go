@@ -204,7 +204,11 @@ func (s *shrinker) short() bool {
 	runs := tries + chosen
 	budget := s.hunt.ShrinkBudget
 	left := budget - s.phase.spent
-	if budget <= 0 || left > min(time.Duration(runs)*s.takes(), budget*3/4) {
+	each := s.takes()
+	if n := time.Duration(s.phase.runs); n > 0 {
+		each = max(each, s.phase.spent/n*3/2) // the machine may become busier
+	}
+	if budget <= 0 || left > min(time.Duration(runs)*each, budget*3/4) {
 		return false
 	}
 	s.stopped = "the budget of " + s.hunt.ShrinkBudget.String() + " was nearly spent"
