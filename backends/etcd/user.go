@@ -156,6 +156,7 @@ func (u *user) Watch(ctx context.Context, g lock.Grant) <-chan lock.Change {
 // Close ends the session, and with it everything that the user holds. A shared session ends with the connection.
 func (u *user) Close() error { return u.close(context.WithoutCancel(u.conn.client.Ctx())) }
 
+// close is Close with a limit for the request that ends the session.
 func (u *user) close(ctx context.Context) error {
 	for id, h := range u.held {
 		delete(u.held, id)

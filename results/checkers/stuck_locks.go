@@ -8,8 +8,8 @@
 // for a lock while all its holders had outlived their validity. Such a lock, kept for example by a paused client, is
 // not stuck by the definition above, and yet no user gets it.
 //
-// stuck_ms_max leaves out what only users ask for whose client has had no outcome of an acquire yet: in its first
-// acquire a runtime loads the code of the library, which a busy machine draws out to seconds.
+// stuck_ms_max ignores the users of clients that are still in their first acquire: a runtime loads the library's code
+// then, which takes seconds on a busy machine.
 //
 // A lock with several permits is free while fewer users have it in hand than it has permits.
 //
@@ -63,25 +63,19 @@ const maxInside = 64
 
 type stuckLock struct {
 	seen   int64         // the lock's state is known up to here
-	wait   wait          // the current one
-	warm   wait          // the same, of users with a warm client
+	wait   results.Span  // time asked in vain since the last grant, with no holder
+	warm   results.Span  // the same, of users with a warm client
 	beyond results.Span  // time asked since the last grant while no holder was entitled
 	ended  history.Event // what ended the latest hold
 	asked  history.Event // the first acquire since then
 }
 
-// wait is the time since the last grant in which users asked in vain, with no holder.
-type wait struct {
-	since  int64 // when it began
-	until  int64 // when users last asked in it
-	waited int64 // how long they asked; 0: there is no wait
-}
-
-func (w *wait) add(from, until int64) {
-	if w.waited == 0 {
-		w.since = from
+// lengthen adds a time to a span; an empty one begins with it.
+func lengthen(s *results.Span, from, to int64) {
+	if s.Length == 0 {
+		s.From = from
 	}
-	w.waited, w.until = w.waited+until-from, until
+	s.To, s.Length = to, s.Length+to-from
 }
 
 var stuckLocksKind = results.CheckerKind{
@@ -152,19 +146,15 @@ func (c *stuckLocks) touch(lock uint16, t int64) {
 	l, open := c.lock(lock), c.t.held(lock)
 	asked, warm := c.asks.counts(lock)
 	if t > l.seen && asked && len(open) > 0 {
-		n := beyond(open, l.seen, t)
-		if l.beyond.Length == 0 {
-			l.beyond.From = t - n
-		}
-		l.beyond.To, l.beyond.Length = t, l.beyond.Length+n
+		lengthen(&l.beyond, t-beyond(open, l.seen, t), t)
 		if l.beyond.Length > c.outlast.Length {
 			c.outlast = l.beyond
 		}
 	}
 	if until := min(t, c.heard); until > l.seen && asked && len(open) < c.permits {
-		l.wait.add(l.seen, until)
+		lengthen(&l.wait, l.seen, until)
 		if warm {
-			l.warm.add(l.seen, until)
+			lengthen(&l.warm, l.seen, until)
 		}
 	}
 	l.seen = max(l.seen, t)
@@ -199,34 +189,33 @@ func (c *stuckLocks) ended(h *hold) {
 func (c *stuckLocks) over(lock uint16, t int64, ok *history.Event) {
 	l := c.lock(lock)
 	w := l.warm
-	if n := len(c.longest); w.waited > 0 && (n < maxLongest || w.waited > c.longest[n-1].Length) {
-		within := results.Interval{From: w.since, To: w.until}
-		c.longest = append(c.longest, results.Span{Interval: within, Length: w.waited})
+	if n := len(c.longest); w.Length > 0 && (n < maxLongest || w.Length > c.longest[n-1].Length) {
+		c.longest = append(c.longest, w)
 		slices.SortStableFunc(c.longest, func(a, b results.Span) int { return cmp.Compare(b.Length, a.Length) })
 		c.longest = c.longest[:min(n+1, maxLongest)]
 	}
-	if w := l.wait; w.waited > c.bound+2*c.worst && c.bound > 0 {
-		c.stuck = append(c.stuck, waiting{lock, span{w.since, w.until}, w.waited})
+	if w := l.wait; w.Length > c.bound+2*c.worst && c.bound > 0 {
+		c.stuck = append(c.stuck, waiting{lock, span{w.From, w.To}, w.Length})
 		c.keep(lock, t, ok)
 	}
-	l.wait, l.warm = wait{}, wait{}
+	l.wait, l.warm = results.Span{}, results.Span{}
 }
 
 func (c *stuckLocks) keep(lock uint16, to int64, ok *history.Event) {
 	l := c.lock(lock)
 	w := l.wait
-	rank := int(w.waited / 1e6)
+	rank := int(w.Length / 1e6)
 	if !c.list.Wants(rank) {
 		return
 	}
 	text := fmt.Sprintf("%s: users asked for %.3f ms from %s to %s; it had no holder and was not granted; the bound is %.3f ms",
-		c.run.LockName(lock), results.Milli(w.waited), c.run.MS(w.since), c.run.MS(to), results.Milli(c.bound))
+		c.run.LockName(lock), results.Milli(w.Length), c.run.MS(w.From), c.run.MS(to), results.Milli(c.bound))
 	for _, f := range c.run.Faults {
-		if f.Start < to && (f.End == 0 || f.End > w.since) {
+		if f.Start < to && (f.End == 0 || f.End > w.From) {
 			text += fmt.Sprintf("; %s on %s stood then", f.Name, f.Target)
 		}
 	}
-	p := evidence.Proof{Kind: "stuck_lock", From: w.since, To: to, Rank: rank, Text: func() string { return text }}
+	p := evidence.Proof{Kind: "stuck_lock", From: w.From, To: to, Rank: rank, Text: func() string { return text }}
 	for _, e := range []history.Event{l.ended, l.asked} {
 		if e.Kind != history.KindNone {
 			p.Events = append(p.Events, e)
